@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayesmesh.analyses.figures.canvas import BAND, FAIL, MUTED, Panel, chain_id, draw, log_axis, series
-from bayesmesh.report.diagnostics_tables import Coordinate
+from bayesmesh.report.diagnostics_tables import Coordinates
 from bayesmesh.report.draws import RankDifference, thin_by_extremes
 
 MAX_CHAINS = 8
@@ -157,7 +157,7 @@ def draw_energy(energy: np.ndarray) -> Panel | None:
     return draw("energy", plot, size=HALF, label="Energies and their changes", title="Energy", note=note)
 
 
-def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | None) -> Panel | None:
+def draw_counts(measure: str, coordinates: Coordinates, limit: float | None) -> Panel | None:
     """Draw the distribution of a measure over all listed coordinates, on a logarithmic axis.
 
     Args:
@@ -169,7 +169,7 @@ def draw_counts(measure: str, coordinates: Sequence[Coordinate], limit: float | 
         The panel; None if no coordinate has a finite, positive value.
     """
     title, origin = MEASURES[measure]
-    found = [np.array([getattr(c, measure) for c in coordinates if c.is_summary is flag]) for flag in (True, False)]
+    found = [coordinates.numbers[measure][coordinates.is_summary == flag] for flag in (True, False)]
     summaries, latents = (values[np.isfinite(values) & (values > 0)] for values in found)
     num_left_out = len(coordinates) - summaries.size - latents.size
     if origin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +27,7 @@ from bayesmesh.report.chain_panels import (
     rank_reach,
     shown_chains,
 )
-from bayesmesh.report.diagnostics_tables import Coordinate, worst_first
+from bayesmesh.report.diagnostics_tables import Coordinate, Coordinates, worst_first
 from bayesmesh.report.draws import DrawReader, rank_difference
 from bayesmesh.report.learned.effects import meanings_of
 
@@ -47,7 +48,7 @@ class StatisticRow(NamedTuple):
 
 
 def build_convergence(
-    coordinates: Sequence[Coordinate],
+    coordinates: Coordinates,
     verdict: Verdict,
     reader: DrawReader,
     num_traces: int,
@@ -65,24 +66,25 @@ def build_convergence(
     Raises:
         StoreError: a chunk of the posterior is missing or damaged.
     """
-    summaries = worst_first([item for item in coordinates if item.is_summary])
-    latents = [item for item in coordinates if not item.is_summary]
+    of_summaries = np.flatnonzero(coordinates.is_summary)
+    summaries, latents = (
+        worst_first(coordinates.take(each)) for each in (of_summaries, np.flatnonzero(~coordinates.is_summary))
+    )
     num_chains, num_draws = verdict.num_chains, verdict.num_draws
     apart = _chains_apart(verdict, reader, summaries)
     chains = shown_chains(num_chains, apart) if num_chains else []
     limits = {name: gate.limit for name in MEASURES if (gate := verdict.gate(name))}
 
-    def leads(item: Coordinate) -> bool:
-        return item.is_named or not item.r_hat <= limits.get("r_hat", math.inf)
-
-    first = [item for item in summaries if leads(item)][: num_traces // 2]
+    # Named ones lead, and others only beyond the limit.
+    leads = summaries.is_named | ~(summaries.numbers["r_hat"] <= limits.get("r_hat", math.inf))
+    first = np.flatnonzero(leads)[: num_traces // 2].tolist()
     cards = _trace_cards(summaries, first, reader, chains, num_traces)
     density = _density_panels(reader, chains)
     spread = [draw_counts(name, coordinates, limits.get(name)) for name in MEASURES]
     return {
         "worst": [
-            ("The worst summaries", sorted(summaries[:NUM_WORST], key=lambda item: not leads(item))),
-            ("The worst latents, which need not be identified", worst_first(latents, NUM_WORST)),
+            ("The worst summaries", summaries.take(np.argsort(~leads[:NUM_WORST], kind="stable"))),
+            ("The worst latents, which need not be identified", latents[:NUM_WORST]),
         ],
         "precision": _precision_panels(summaries, reader, limits),
         "num_coordinates": len(coordinates),
@@ -99,29 +101,30 @@ def build_convergence(
     }
 
 
-def _chains_apart(verdict: Verdict, reader: DrawReader, summaries: Sequence[Coordinate]) -> list[int]:
+def _chains_apart(verdict: Verdict, reader: DrawReader, summaries: Coordinates) -> list[int]:
     """Return the chains that the gate `modes` names; none if it passed, or for many datasets."""
     gate = verdict.gate("modes")
     if gate is None or verdict.datasets is not None:
         return []
     log_density = reader.statistic("lp")
     by_density = [] if log_density is None else chains_apart(log_density)
-    item = next((item for item in summaries if item.label == gate.where), None)
-    draws = reader.coordinate(item) if item is not None and not by_density else None
+    item = None if by_density else next((item for item in summaries if item.label == gate.where), None)
+    draws = None if item is None else reader.coordinate(item)
     modes = None if draws is None else find_modes(draws, gate.where)
     return by_density if modes is None else modes.chains
 
 
 def _trace_cards(
-    summaries: Sequence[Coordinate],
-    first: Sequence[Coordinate],
+    summaries: Coordinates,
+    first: Sequence[int],
     reader: DrawReader,
     chains: Sequence[int],
     num_traces: int,
 ) -> list[dict[str, Any]]:
-    """Return traces and rank plots of up to `num_traces` summaries that have draws, starting with those in `first`."""
+    """Return traces and rank plots of up to `num_traces` summaries that have draws, starting with those at the positions `first`."""
     found: list[tuple[Coordinate, np.ndarray]] = []
-    for item in (*first, *(item for item in summaries if item not in first)):
+    for n in itertools.chain(first, (n for n in range(len(summaries)) if n not in first)):
+        item = summaries[n]
         draws = reader.coordinate(item)
         if draws is not None and draws.size:
             found.append((item, draws))
@@ -139,10 +142,11 @@ def _trace_cards(
     ]
 
 
-def _precision_panels(summaries: Sequence[Coordinate], reader: DrawReader, limits: Mapping[str, float]) -> list[Panel]:
+def _precision_panels(summaries: Coordinates, reader: DrawReader, limits: Mapping[str, float]) -> list[Panel]:
     """Return panels on the summary with the smallest bulk ESS."""
-    known = [item for item in summaries if math.isfinite(item.ess_bulk)]
-    lowest = min(known, key=lambda item: item.ess_bulk, default=None)
+    sizes = summaries.numbers["ess_bulk"]
+    known = np.flatnonzero(np.isfinite(sizes))
+    lowest = summaries[int(known[sizes[known].argmin()])] if known.size else None
     draws = reader.coordinate(lowest) if lowest else None
     if lowest is None or draws is None or not draws.size:
         return []

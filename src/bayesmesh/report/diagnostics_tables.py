@@ -6,11 +6,14 @@ import dataclasses
 import heapq
 import math
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, overload
 
-from bayesmesh.analyses.figures.documents import read_csv, read_table
+import numpy as np
+
+from bayesmesh.analyses.figures.documents import read_columns, read_csv, read_table
 from bayesmesh.diagnostics.gates.messages import place_of
 
 STATISTICS = ("mean", "sd", "q5", "q95", "mcse_mean", "r_hat", "ess_bulk", "ess_tail")
@@ -55,19 +58,11 @@ class Coordinate:
 
     def scaled(self, factor: float) -> Coordinate:
         """Return the coordinate in another unit: mean, standard deviation, quantiles and error multiplied by `factor`."""
-        mean, sd, error = (value * factor for value in (self.mean, self.sd, self.mcse_mean))
+        sd, error = self.sd * abs(factor), self.mcse_mean * abs(factor)
         low, high = sorted((self.q5 * factor, self.q95 * factor))
-        return dataclasses.replace(self, scale=self.scale * factor, mean=mean, sd=sd, q5=low, q95=high, mcse_mean=error)
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether it is a summary that no latent changes: it has a mean and no statistics of convergence."""
-        return self.is_summary and math.isfinite(self.sd) and math.isnan(self.r_hat) and math.isnan(self.ess_bulk)
-
-    @property
-    def is_named(self) -> bool:
-        """Whether its label needs no numeric indices, because it is a scalar or its entry has a name."""
-        return bool(self.names) or not self.index
+        return dataclasses.replace(
+            self, scale=self.scale * factor, mean=self.mean * factor, sd=sd, q5=low, q95=high, mcse_mean=error
+        )
 
     @property
     def label(self) -> str:
@@ -76,23 +71,113 @@ class Coordinate:
         return f"{name}[{self.names}]" if self.names else self.numbered.replace(self.variable, name, 1)
 
 
-def read_summary(path: Path, num_summaries: int) -> list[Coordinate]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Coordinates(Sequence[Coordinate]):
+    """Rows of ``summary.csv`` in columns: there may be millions, so that an item is made when it is asked for.
+
+    Attributes:
+        variables: names of latents and summaries.
+        of: (coordinate,), position of its variable among them.
+        indices, names: (coordinate,), texts such as ``3,7`` and ``elm,intercept``.
+        numbers: statistic -> (coordinate,), float64; means, deviations, quantiles and errors times the scale.
+        is_summary: (coordinate,), bool.
+        scale: (coordinate,), float64, see `Coordinate`.
+        shown: variable -> its name on the page, if it is another.
+    """
+
+    variables: Sequence[str]
+    of: np.ndarray
+    indices: np.ndarray
+    names: np.ndarray
+    numbers: Mapping[str, np.ndarray]
+    is_summary: np.ndarray
+    scale: np.ndarray
+    shown: Mapping[str, str]
+
+    def __len__(self) -> int:
+        """Return the number of coordinates."""
+        return len(self.of)
+
+    @overload
+    def __getitem__(self, at: int) -> Coordinate: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Coordinates: ...
+
+    def __getitem__(self, at: int | slice) -> Coordinate | Coordinates:
+        """Return a coordinate, or some of them."""
+        if isinstance(at, slice):
+            return self.take(np.arange(len(self))[at])
+        variable = self.variables[self.of[at]]
+        return Coordinate(
+            variable,
+            tuple(int(part) for part in re.findall(r"\d+", self.indices[at])),
+            *(float(self.numbers[name][at]) for name in STATISTICS),
+            is_summary=bool(self.is_summary[at]),
+            names=self.names[at],
+            scale=float(self.scale[at]),
+            shown=self.shown.get(variable, ""),
+        )
+
+    def take(self, positions: np.ndarray) -> Coordinates:
+        """Return the coordinates at some positions, in their order."""
+        of, indices, names, is_summary, scale = (
+            each[positions] for each in (self.of, self.indices, self.names, self.is_summary, self.scale)
+        )
+        numbers = {name: values[positions] for name, values in self.numbers.items()}
+        return Coordinates(self.variables, of, indices, names, numbers, is_summary, scale, self.shown)
+
+    def in_units(self, scales: Mapping[str, float]) -> Coordinates:
+        """Return the coordinates in other units: those of some variables are multiplied by a factor each."""
+        factor = np.array([scales.get(name, 1.0) for name in self.variables])[self.of]
+        moved = {name: self.numbers[name] * factor for name in ("mean", "q5", "q95")}
+        numbers = {
+            **self.numbers,
+            "mean": moved["mean"],
+            "q5": np.where(factor < 0, moved["q95"], moved["q5"]),
+            "q95": np.where(factor < 0, moved["q5"], moved["q95"]),
+            "sd": self.numbers["sd"] * np.abs(factor),
+            "mcse_mean": self.numbers["mcse_mean"] * np.abs(factor),
+        }
+        return dataclasses.replace(self, numbers=numbers, scale=self.scale * factor)
+
+    def arrays(self) -> dict[tuple[bool, str], np.ndarray]:
+        """Return the positions of the coordinates of each summary (True) and latent, in the order in which they begin."""
+        keys = 2 * self.of + self.is_summary
+        found, first = np.unique(keys, return_index=True)
+        ordered = found[np.argsort(first)].tolist()
+        return {(bool(key % 2), self.variables[key // 2]): np.flatnonzero(keys == key) for key in ordered}
+
+    @property
+    def is_named(self) -> np.ndarray:
+        """(coordinate,), whether its label needs no numeric indices, because it is a scalar or its entry has a name."""
+        return np.asarray((self.names != "") | (self.indices == ""), bool)
+
+    @property
+    def is_fixed(self) -> np.ndarray:
+        """(coordinate,), whether it is a summary that no latent changes: it has a mean and no statistics of convergence."""
+        sd, r_hat, ess = (self.numbers[name] for name in ("sd", "r_hat", "ess_bulk"))
+        return np.asarray(self.is_summary & np.isfinite(sd) & np.isnan(r_hat) & np.isnan(ess))
+
+
+def read_summary(path: Path, num_summaries: int, shown: Mapping[str, str] = MappingProxyType({})) -> Coordinates:
     """Return the coordinates of ``summary.csv`` in their order; the first `num_summaries` are marked as summaries.
+
+    Args:
+        path: the file.
+        num_summaries: number of summaries.
+        shown: latent or summary -> its name on the page, if it is another.
 
     Raises:
         StoreError: the file is missing or damaged.
     """
-    rows = read_csv(path, ("variable", "index", "label", *STATISTICS))
-    return [
-        Coordinate(
-            row.text("variable"),
-            _index(row.text("index")),
-            *map(row.number, STATISTICS),
-            is_summary=n < num_summaries,
-            names=row.text("label"),
-        )
-        for n, row in enumerate(rows)
-    ]
+    columns = read_columns(path, texts=("variable", "index", "label"), numbers=STATISTICS)
+    places: dict[str, int] = {}
+    of = np.array([places.setdefault(name, len(places)) for name in columns["variable"]], np.int64)
+    return Coordinates(
+        list(places), of, columns["index"], columns["label"], {name: columns[name] for name in STATISTICS},
+        np.arange(len(of)) < num_summaries, np.ones(len(of)), shown,
+    )  # fmt: skip
 
 
 def read_least_efficient(path: Path, most: int) -> list[dict[str, Any]]:
@@ -126,10 +211,6 @@ def read_least_efficient(path: Path, most: int) -> list[dict[str, Any]]:
     return heapq.nsmallest(most, known, key=lambda row: min(row["ess_quantile"], row["ess_local"]))
 
 
-def _index(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text))
-
-
 def read_verdicts(path: Path) -> list[dict[Hashable, Any]]:
     """Return the rows of ``verdicts.csv``, by verdict and then R-hat, the worst first.
 
@@ -142,17 +223,9 @@ def read_verdicts(path: Path) -> list[dict[Hashable, Any]]:
     return table.sort_values("verdict", key=lambda column: column.map(order.index), kind="stable").to_dict("records")
 
 
-def worst_first(coordinates: Sequence[Coordinate], most: int | None = None) -> list[Coordinate]:
-    """Return coordinates by descending R-hat, NaN first; ties by ascending bulk ESS, NaN last. Fixed ones come last of all.
-
-    Args:
-        coordinates: coordinates in any order.
-        most: largest number of coordinates to return; None for all.
-    """
-
-    def key(item: Coordinate) -> tuple[bool, bool, float, float]:
-        is_number = not math.isnan(item.r_hat)
-        size = math.inf if math.isnan(item.ess_bulk) else item.ess_bulk
-        return item.is_fixed, is_number, -item.r_hat if is_number else 0.0, size
-
-    return sorted(coordinates, key=key) if most is None else heapq.nsmallest(most, coordinates, key=key)
+def worst_first(coordinates: Coordinates) -> Coordinates:
+    """Return coordinates by descending R-hat, NaN first; ties by ascending bulk ESS, NaN last. Fixed ones come last of all."""
+    r_hat, size = coordinates.numbers["r_hat"], coordinates.numbers["ess_bulk"]
+    is_number = ~np.isnan(r_hat)
+    keys = (np.where(np.isnan(size), np.inf, size), np.where(is_number, -r_hat, 0.0), is_number, coordinates.is_fixed)
+    return coordinates.take(np.lexsort(keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -9,7 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import zarr
 
-from bayesmesh.report.diagnostics_tables import Coordinate
+from bayesmesh.report.diagnostics_tables import Coordinate, Coordinates
 from bayesmesh.store.arrays import dimension_names, read_part
 from bayesmesh.store.hashes import check_metadata
 from bayesmesh.store.layout import DECLARED, DESCRIBED, TRUTH
@@ -33,17 +34,16 @@ class DrawReader(Posterior):
     def __init__(self, path: Path) -> None:
         check_metadata(path)
         super().__init__(path)
-        self._truths: dict[str, np.ndarray | None] = {}
 
-    @property
+    @functools.cached_property
     def attributes(self) -> dict[str, object]:
         """Attributes of the root; JSON objects in strings are decoded."""
         return {name: read_attribute(value) for name, value in self._root.attrs.asdict().items()}
 
-    @property
+    @functools.cached_property
     def description(self) -> ModelDescription:
         """The model's description of itself; empty in a posterior that an earlier version wrote."""
-        return ModelDescription.model_validate(read_attribute(self._root.attrs.get(DESCRIBED, {})))
+        return ModelDescription.model_validate(self.attributes.get(DESCRIBED, {}))
 
     def coordinate(self, item: Coordinate) -> np.ndarray | None:
         """Return the draws of an identified summary or of a latent, float64, shape (chain, draw); None if absent.
@@ -58,15 +58,19 @@ class DrawReader(Posterior):
         found = self.find(f"{group}/{name}")
         return [] if found is None else [*dimension_names(found)[2:]]
 
-    def truth(self, item: Coordinate) -> float:
-        """Return the true value of an identified summary, from which data were simulated; NaN if unknown."""
-        if not item.is_summary:
-            return math.nan
-        if item.variable not in self._truths:
-            array = self.find(f"{TRUTH}/{item.variable}")
-            self._truths[item.variable] = None if array is None else read_part(array)
-        values = self._truths[item.variable]
-        return float(values[item.index]) if values is not None and values.ndim == len(item.index) else math.nan
+    def truths(self, items: Coordinates) -> np.ndarray:
+        """Return the true values, (coordinate,), of identified summaries from which data were simulated; NaN if unknown."""
+        found = np.full(len(items), math.nan)
+        for (is_summary, name), places in items.arrays().items():
+            array = self.find(f"{TRUTH}/{name}") if is_summary else None
+            if array is None:
+                continue
+            values = read_part(array)
+            for n in places.tolist():
+                item = items[n]
+                if values.ndim == len(item.index):
+                    found[n] = values[item.index] * item.scale
+        return found
 
     def statistic(self, name: str, group: str = "sample_stats") -> np.ndarray | None:
         """Return a sampler statistic of every draw, float64, shape (chain, draw); None if absent."""

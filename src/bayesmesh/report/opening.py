@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.diagnostics.gates.messages import without_kernel, wording
 from bayesmesh.diagnostics.verdict import GateResult, Outcome, Verdict
-from bayesmesh.report.diagnostics_tables import Coordinate
+from bayesmesh.report.diagnostics_tables import Coordinates
 
 
 def describe_setup(config: Mapping[str, object], counts: Mapping[str, object]) -> str:
@@ -46,7 +47,7 @@ def part(config: Mapping[str, object], key: str) -> Mapping[str, object]:
     return found if isinstance(found, Mapping) else {}
 
 
-def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
+def say_scope(verdict: Verdict, coordinates: Coordinates) -> str:
     """Return the number of monitored quantities, and the largest R-hat among the other latents, in words.
 
     Args:
@@ -62,11 +63,11 @@ def say_scope(verdict: Verdict, coordinates: Sequence[Coordinate]) -> str:
         said.append(
             f"The chains are {of}, not independent replicates; where chains disagree, populations are compared."
         )
-    others = [each for each in coordinates if not each.is_summary and math.isfinite(each.r_hat)]
-    if others:
-        worst = max(others, key=lambda each: each.r_hat)
-        listed = f"Among {formats.count(len(others))} coordinates of latents that are not monitored, the largest R-hat"
-        listed = listed if len(others) > 1 else "R-hat of the one latent that is not monitored"
+    others = np.flatnonzero(~coordinates.is_summary & np.isfinite(coordinates.numbers["r_hat"]))
+    if others.size:
+        worst = coordinates[int(others[coordinates.numbers["r_hat"][others].argmax()])]
+        listed = f"Among {formats.count(others.size)} coordinates of latents that are not monitored, the largest R-hat"
+        listed = listed if others.size > 1 else "R-hat of the one latent that is not monitored"
         said.append(f"{listed} is {formats.r_hat(worst.r_hat)} ({worst.label}).")
     return " ".join(said)
 

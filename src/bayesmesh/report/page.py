@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.sections import KeyNumber
@@ -17,7 +18,7 @@ from bayesmesh.report import opening
 from bayesmesh.report.analysis_sections import RequestedAnalysis, build_analyses
 from bayesmesh.report.background import build_timing, dump_settings, list_facts, tabulate_facts
 from bayesmesh.report.convergence import NUM_WORST, build_convergence
-from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, read_verdicts
+from bayesmesh.report.diagnostics_tables import Coordinates, read_least_efficient, read_summary, read_verdicts
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.fit_badge import FitBadge
 from bayesmesh.report.fit_mark import mark_fit
@@ -70,10 +71,7 @@ def write_page(
     reader = DrawReader(layout.posterior)
     attributes, description = reader.attributes, reader.description
     verdict = _named_gates(read_verdict(layout.verdict), description.names)
-    coordinates = [
-        dataclasses.replace(each, shown=description.names.get(each.variable, ""))
-        for each in read_summary(layout.summary, verdict.num_coordinates.summaries)
-    ]
+    coordinates = read_summary(layout.summary, verdict.num_coordinates.summaries, description.names)
     declarations = [declaration for declaration, _ in analyses]
     time = read_time(layout, [each.verb for each in declarations], attributes)
     if time.phases:
@@ -145,7 +143,7 @@ def _describe_programs(layout: ExperimentLayout) -> dict[str, object]:
 
 
 def _key_numbers(
-    verdict: Verdict, coordinates: list[Coordinate], time: TimeSpent, of_analyses: list[KeyNumber]
+    verdict: Verdict, coordinates: Coordinates, time: TimeSpent, of_analyses: list[KeyNumber]
 ) -> list[KeyNumber]:
     """Return the numbers below the verdict."""
     chains, draws = formats.count(verdict.num_chains), formats.count(verdict.num_draws)
@@ -167,10 +165,10 @@ def _key_numbers(
     return numbers
 
 
-def _efficiency(coordinates: list[Coordinate], phases: list[Phase]) -> str:
+def _efficiency(coordinates: Coordinates, phases: list[Phase]) -> str:
     """Return the note on sampling time, with the smallest bulk ESS per second, by which samplers are compared."""
     running = sum(phase.seconds or 0.0 for phase in phases if phase.phase in DRAWING)
-    sizes = [item.ess_bulk for item in coordinates if item.is_summary]
-    if not sizes or not running or not all(math.isfinite(size) for size in sizes):
+    sizes = coordinates.numbers["ess_bulk"][coordinates.is_summary]
+    if not sizes.size or not running or not np.isfinite(sizes).all():
         return "summed over jobs"
-    return f"summed over jobs; smallest bulk ESS per second of sampling: {formats.real(min(sizes) / running, 3)}"
+    return f"summed over jobs; smallest bulk ESS per second of sampling: {formats.real(sizes.min() / running, 3)}"

@@ -11,7 +11,7 @@ from bayesmesh.config.sweep import Sweep, value_text
 from bayesmesh.errors import ConfigError, suggest
 from bayesmesh.files import write_text
 from bayesmesh.report.comparison.page import page_context
-from bayesmesh.report.comparison.quantities import quantity_texts, read_coordinates
+from bayesmesh.report.comparison.quantities import by_label, quantity_texts, read_coordinates
 from bayesmesh.report.comparison.scores import compare_experiments, find_output
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
@@ -41,7 +41,7 @@ def write_sweep(layout: SweepLayout, sweep: Sweep, pages: Mapping[str, IndexedPa
     """
     rows: dict[str, dict[str, Any]] = {name: {**read_index_row(layout.results, page)} for name, page in pages.items()}
     finished = [name for name, row in rows.items() if row["verdict"] not in (NO_VERDICT, "damaged")]
-    summaries = {name: read_coordinates(ExperimentLayout(layout.results, name)) for name in finished}
+    summaries = {name: by_label(read_coordinates(ExperimentLayout(layout.results, name))) for name in finished}
     readers = {name: DrawReader(ExperimentLayout(layout.results, name).posterior) for name in finished}
     wanted = _choose(layout.sweep, sweep.quantities, summaries)
     found = {name: [summary.get(label) for label in wanted] for name, summary in summaries.items()}

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from bayesmesh.analyses.figures.documents import read_columns
+from bayesmesh.errors import StoreError
 from bayesmesh.report.chain_panels import draw_ranks, rank_reach
-from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, worst_first
+from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, worst_first
 from bayesmesh.report.draws import rank_difference, thin_by_extremes
+from summary_rows import in_columns
 
 
 def test_the_least_efficient_coordinates_come_first(tmp_path: Path) -> None:
@@ -68,4 +73,49 @@ def coordinate(variable: str, r_hat: float, ess: float = 1000.0) -> Coordinate:
 
 def test_what_is_not_a_number_is_the_worst() -> None:
     rows = [coordinate("a", 1.1), coordinate("b", math.nan), coordinate("c", 1.2, 9.0), coordinate("d", 1.2, 5.0)]
-    assert [c.variable for c in worst_first(rows)] == ["b", "d", "c", "a"]
+    assert [c.variable for c in worst_first(in_columns(rows))] == ["b", "d", "c", "a"]
+
+
+def test_millions_of_coordinates_are_columns_and_not_objects(tmp_path: Path) -> None:
+    path, num_rows = tmp_path / "summary.csv", 20_000
+    rows = "".join(f'b,"{n},0","level {n},slope",{n},1,-1,3,0.1,1.01,400,300\n' for n in range(num_rows))
+    path.write_text("variable,index,label,mean,sd,q5,q95,mcse_mean,r_hat,ess_bulk,ess_tail\n" + rows)
+    read_summary(path, 1)
+    tracemalloc.start()
+    try:
+        found = read_summary(path, 1, {"b": "slopes"})
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held / num_rows < 300, "an object for each takes more than 700 bytes"
+    last = found[-1]
+    assert (last.label, last.index, last.mean, last.is_summary) == (
+        "slopes[level 19999,slope]",
+        (19_999, 0),
+        19_999,
+        False,
+    )
+    assert [item.is_summary for item in found[:2]] == [True, False]
+    assert [len(each) for each in found.arrays().values()] == [1, num_rows - 1]
+
+
+def test_other_units_turn_intervals_round() -> None:
+    rows = in_columns([coordinate("a", 1.0), coordinate("b", 1.0)]).in_units({"b": -10.0})
+    assert [(c.scale, c.q5, c.q95, c.sd) for c in rows] == [(1.0, -1.6, 1.6, 1.0), (-10.0, -16.0, 16.0, 10.0)]
+    assert coordinate("b", 1.0).scaled(-10.0) == rows[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("variable,mean\na,1\nb,one\n", "Row #3.*'one'"),
+        ("variable,mean\na\n", "Row #2: Expected 2 columns, got 1"),
+        ("variable\na\n", "'mean'"),
+        ("", "Empty"),
+    ],
+)
+def test_a_damaged_table_is_named_with_its_row(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "summary.csv"
+    path.write_text(text)
+    with pytest.raises(StoreError, match=f"summary.csv: cannot be read as CSV: .*{said}"):
+        read_columns(path, texts=("variable",), numbers=("mean",))

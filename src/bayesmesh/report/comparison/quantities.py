@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.diagnostics.verdict import read_verdict
-from bayesmesh.report.diagnostics_tables import Coordinate, read_summary
+from bayesmesh.report.diagnostics_tables import Coordinate, Coordinates, read_summary
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.choice import choose_findings
 from bayesmesh.store.layout import ExperimentLayout
@@ -34,14 +34,18 @@ class Shared(NamedTuple):
     num_left_out: int
 
 
-def read_coordinates(layout: ExperimentLayout) -> dict[str, Coordinate]:
-    """Return label -> coordinate, for each row of an experiment's ``summary.csv``.
+def read_coordinates(layout: ExperimentLayout) -> Coordinates:
+    """Return the rows of an experiment's ``summary.csv``.
 
     Raises:
         StoreError: verdict or summary is missing or damaged.
     """
-    num_summaries = read_verdict(layout.verdict).num_coordinates.summaries
-    return {each.label: each for each in read_summary(layout.summary, num_summaries)}
+    return read_summary(layout.summary, read_verdict(layout.verdict).num_coordinates.summaries)
+
+
+def by_label(coordinates: Coordinates) -> dict[str, Coordinate]:
+    """Return label -> coordinate."""
+    return {each.label: each for each in coordinates}
 
 
 def quantity_texts(quantity: Coordinate | None, scales: Mapping[str, float]) -> tuple[str, str]:
@@ -76,11 +80,12 @@ def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
     ready = [layout for layout in layouts if layout.verdict.exists() and layout.posterior.exists()]
     if len(ready) < len(layouts) or len(layouts) > MOST_EXPERIMENTS:
         return None
-    known = [read_coordinates(layout) for layout in ready]
+    tables = [read_coordinates(layout) for layout in ready]
+    known = [by_label(coordinates) for coordinates in tables]
     readers = [DrawReader(layout.posterior) for layout in ready]
     labels: dict[str, int] = {}
-    for reader, coordinates in zip(readers, known, strict=True):
-        findings, _ = choose_findings([*coordinates.values()], reader.attributes)
+    for reader, coordinates in zip(readers, tables, strict=True):
+        findings, _ = choose_findings(coordinates, reader.attributes)
         for label in (item.label for each in findings for item in each.coordinates):
             labels[label] = labels.get(label, 0) + 1
     common = [label for label, count in labels.items() if count > 1]

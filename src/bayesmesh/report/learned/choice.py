@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
 
 from bayesmesh.analyses.figures.canvas import Panel
 from bayesmesh.analyses.figures.formats import natural_order
 from bayesmesh.analyses.figures.sections import Section
-from bayesmesh.report.diagnostics_tables import Coordinate
+from bayesmesh.report.diagnostics_tables import Coordinate, Coordinates
 from bayesmesh.report.opening import part
 from bayesmesh.store.layout import SHOWN
 
@@ -25,38 +29,55 @@ SEVERAL = 12
 """Largest number of coordinates of an array without a heading of its own."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Finding:
     """Coordinates under one heading.
 
     Attributes:
         heading: heading in words, or the name of the array; empty for none.
         coordinates: coordinates in the order of ``summary.csv``, but numbered levels in numerical order.
-        references: for each coordinate, the value with which its interval is compared, or None.
+        references: (coordinate,), value with which the interval is compared; NaN for none.
     """
 
     heading: str
-    coordinates: tuple[Coordinate, ...]
-    references: tuple[float | None, ...]
+    coordinates: Coordinates
+    references: np.ndarray
 
     @functools.cached_property
-    def names(self) -> Mapping[str, str]:
-        """Label -> name in sentences and figures, without parts that all coordinates share: array, last entry."""
-        labels = [item.label for item in self.coordinates]
-        if len({item.variable for item in self.coordinates}) > 1 or not all(item.names for item in self.coordinates):
-            return {label: label for label in labels}
-        inside = [item.names for item in self.coordinates]
-        ends = {name.rpartition(",")[2] for name in inside if "," in name}
-        if all("," in name for name in inside) and len(ends) == 1 and len(inside) > 1:
-            inside = [name.rpartition(",")[0] for name in inside]
-        return dict(zip(labels, inside, strict=True))
+    def shares_axis(self) -> np.ndarray:
+        """(coordinate,), whether it has a reference, if any has: an intercept has none and lies far from the coefficients."""
+        known = ~np.isnan(self.references)
+        return known if known.any() else np.ones(len(known), bool)
+
+    def name(self, item: Coordinate) -> str:
+        """Return the name of a coordinate in sentences and figures, without parts that all share: array, last entry."""
+        if not self._are_entries:
+            return item.label
+        return item.names.rpartition(",")[0] if self._share_end else item.names
+
+    @functools.cached_property
+    def _are_entries(self) -> bool:
+        return len(set(self.coordinates.of.tolist())) == 1 and bool((self.coordinates.names != "").all())
+
+    @functools.cached_property
+    def _share_end(self) -> bool:
+        parts = [name.rpartition(",") for name in self.coordinates.names]
+        return len(parts) > 1 and all(comma for _, comma, _ in parts) and len({end for *_, end in parts}) == 1
+
+
+class _Part(NamedTuple):
+    """A finding whose coordinates are positions among all."""
+
+    heading: str
+    positions: np.ndarray
+    references: np.ndarray
 
 
 def choose_findings(
-    coordinates: Sequence[Coordinate],
+    coordinates: Coordinates,
     attributes: Mapping[str, object],
     scales: Mapping[str, float] = MappingProxyType({}),
-) -> tuple[list[Finding], list[Coordinate]]:
+) -> tuple[list[Finding], Coordinates]:
     """Return the findings in their order, and all other coordinates.
 
     Args:
@@ -66,12 +87,10 @@ def choose_findings(
             get headings of their own.
         scales: latent or summary -> factor by which it is multiplied, so that the page shows it in another unit.
     """
-    arrays: dict[tuple[bool, str], list[Coordinate]] = {}
-    for item in coordinates:
-        scaled = item.scaled(scales[item.variable]) if item.variable in scales else item
-        arrays.setdefault((item.is_summary, item.variable), []).append(scaled)
+    coordinates = coordinates.in_units(scales)
+    arrays = coordinates.arrays()
     declared = attributes.get(SHOWN)
-    findings: list[Finding] = []
+    found: list[_Part] = []
     taken: set[tuple[bool, str]] = set()
     for each in declared if isinstance(declared, list) else ():
         name, reference = str(each["name"]), each["reference"]
@@ -79,52 +98,59 @@ def choose_findings(
         if key is None:
             continue
         taken.add(key)
-        findings += [_finding(*part, reference, each["apart"]) for part in _by_entry(str(each["heading"]), arrays[key])]
-    if not findings:
+        for heading, positions in _by_entry(str(each["heading"]), coordinates, arrays[key]):
+            found.append(_part(heading, coordinates, positions, reference, each["apart"]))
+    if not found:
         plain = [key for key in arrays if key[0] and key[1] not in BESIDE]
         plain = plain or [key for key in arrays if key[1] not in BESIDE]
         taken = set(plain)
         few = [key for key in plain if len(arrays[key]) <= SEVERAL]
-        findings = [_finding("", arrays[key]) for key in few]
-        findings += [_finding(key[1], arrays[key]) for key in plain if key not in few]
-    others = [item for key, items in arrays.items() if key not in taken for item in items]
-    return _joined(findings), others
+        found = [_part("", coordinates, arrays[key]) for key in few]
+        found += [_part(key[1], coordinates, arrays[key]) for key in plain if key not in few]
+    others = [positions for key, positions in arrays.items() if key not in taken]
+    findings = [Finding(each.heading, coordinates.take(each.positions), each.references) for each in _joined(found)]
+    return findings, coordinates.take(np.concatenate([*others, np.empty(0, np.int64)]))
 
 
-def _by_entry(heading: str, items: Sequence[Coordinate]) -> list[tuple[str, Sequence[Coordinate]]]:
-    """Return one heading with all coordinates, or those of each entry of the last axis, if the heading names it."""
+def _by_entry(heading: str, coordinates: Coordinates, positions: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Return one heading with all positions, or those of each entry of the last axis, if the heading names it."""
     if ENTRY not in heading:
-        return [(heading, items)]
-    parts: dict[str, list[Coordinate]] = {}
-    for item in items:
-        parts.setdefault((item.names or item.label).rpartition(",")[2], []).append(item)
-    return [(heading.replace(ENTRY, entry), part) for entry, part in parts.items()]
+        return [(heading, positions)]
+    parts: dict[str, list[int]] = {}
+    for n, name in zip(positions.tolist(), coordinates.names[positions], strict=True):
+        parts.setdefault((name or coordinates[n].label).rpartition(",")[2], []).append(n)
+    return [(heading.replace(ENTRY, entry), np.array(part)) for entry, part in parts.items()]
 
 
-def _finding(
-    heading: str, items: Sequence[Coordinate], reference: float | None = None, apart: Sequence[str] = ()
-) -> Finding:
-    levels = [item.names.split(",")[0] for item in items]
-    unique = [*dict.fromkeys(levels)]
-    order = natural_order(unique)
-    ordered = [*zip(levels, items, strict=True)]
-    if order != sorted(order):
-        place = {unique[n]: rank for rank, n in enumerate(order)}
-        ordered.sort(key=lambda pair: place[pair[0]])
-    references = tuple(None if level in apart else reference for level, _ in ordered)
-    return Finding(heading, tuple(item for _, item in ordered), references)
+def _part(
+    heading: str,
+    coordinates: Coordinates,
+    positions: np.ndarray,
+    reference: float | None = None,
+    apart: Sequence[str] = (),
+) -> _Part:
+    levels = [name.partition(",")[0] for name in coordinates.names[positions]]
+    unique = {level: n for n, level in enumerate(dict.fromkeys(levels))}
+    code = np.array([unique[level] for level in levels], np.int64)
+    rank = np.argsort(natural_order([*unique]))
+    order = np.argsort(rank[code], kind="stable") if (np.diff(rank) < 0).any() else np.arange(len(code))
+    value = math.nan if reference is None else reference
+    is_apart = np.isin(code, [unique[level] for level in apart if level in unique])
+    return _Part(heading, positions[order], np.where(is_apart, math.nan, value)[order])
 
 
-def _joined(findings: Sequence[Finding]) -> list[Finding]:
+def _joined(parts: Sequence[_Part]) -> list[_Part]:
     """Join neighbours with the same heading, unless their reference values differ."""
-    joined: list[Finding] = []
-    for each in findings:
+    joined: list[_Part] = []
+    for each in parts:
         last = joined[-1] if joined else None
-        if last is None or last.heading != each.heading or len({*last.references, *each.references} - {None}) > 1:
+        both = [last, each] if last is not None else [each]
+        references = np.concatenate([one.references for one in both])
+        known = references[~np.isnan(references)]
+        if last is None or last.heading != each.heading or (known != known[:1]).any():
             joined.append(each)
         else:
-            both = last.coordinates + each.coordinates
-            joined[-1] = Finding(each.heading, both, last.references + each.references)
+            joined[-1] = _Part(each.heading, np.concatenate([one.positions for one in both]), references)
     return joined
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from bayesmesh.analyses.figures import formats
 from bayesmesh.diagnostics.verdict import Verdict
 from bayesmesh.report.diagnostics_tables import Coordinate
 from bayesmesh.report.draws import DrawReader
+from bayesmesh.report.learned.choice import Finding
 from bayesmesh.store.posterior.coordinates import coordinate_blocks
 
 INTERVAL = (0.05, 0.95)
@@ -56,11 +57,6 @@ class Estimate(NamedTuple):
         if self.reference is None:
             return 0
         return int(self.low > self.reference) - int(self.high < self.reference)
-
-    @property
-    def contains_truth(self) -> bool:
-        """Whether the interval contains the true value."""
-        return self.low <= self.truth <= self.high
 
 
 def read_draws(
@@ -120,13 +116,13 @@ def errors_of_ends(reader: DrawReader, items: Sequence[Coordinate]) -> dict[Coor
     return found
 
 
-def extremes(items: Sequence[Coordinate], most: int) -> list[int]:
-    """Return the positions of up to `most` coordinates with the lowest and the highest means, by ascending mean.
+def extremes(means: np.ndarray, most: int) -> np.ndarray:
+    """Return the positions of up to `most` of the lowest and the highest means, (coordinate,), by ascending mean.
 
-    Coordinates whose mean is NaN come first.
+    NaN comes first.
     """
-    order = sorted(range(len(items)), key=lambda n: (not math.isnan(items[n].mean), items[n].mean))
-    return order if len(order) <= most else order[: most // 2] + order[-(most - most // 2) :]
+    order = np.lexsort((means, ~np.isnan(means)))
+    return order if len(order) <= most else np.concatenate([order[: most // 2], order[-(most - most // 2) :]])
 
 
 MOST_NAMED = 8
@@ -161,50 +157,49 @@ def trust(verdict: Verdict) -> str:
     )
 
 
-def say_sides(estimates: Sequence[Estimate], names: Mapping[str, str]) -> str:
-    """Return a sentence on the intervals that exclude their reference; empty without references.
-
-    Args:
-        estimates: estimates of one finding, all with the same reference or None.
-        names: label -> name of the coordinate in sentences.
-    """
-    compared = [each for each in estimates if each.reference is not None and math.isfinite(each.low)]
-    if not compared:
+def say_sides(finding: Finding) -> str:
+    """Return a sentence on the intervals that exclude the reference of a finding; empty without references."""
+    low, high = (finding.coordinates.numbers[name] for name in ("q5", "q95"))
+    is_compared = np.isfinite(finding.references) & np.isfinite(low)
+    compared = np.flatnonzero(is_compared)
+    if not compared.size:
         return ""
-    above, below = ([each for each in compared if each.side == side] for side in (1, -1))
-    rest, value = len(compared) - len(above) - len(below), formats.real(compared[0].reference)
-    if len(compared) == 1:
-        where = {1: f"lies above {value}", -1: f"lies below {value}", 0: f"contains {value}"}[compared[0].side]
-        return f"The 90% interval of {_named(compared, names)} {where}."
-    if rest == len(compared):
+    above = np.flatnonzero(is_compared & (low > finding.references))
+    below = np.flatnonzero(is_compared & (high < finding.references))
+    rest, value = compared.size - above.size - below.size, formats.real(finding.references[compared[0]])
+    if compared.size == 1:
+        where = f"lies above {value}" if above.size else f"lies below {value}" if below.size else f"contains {value}"
+        return f"The 90% interval of {_named(finding, compared)} {where}."
+    if rest == compared.size:
         return f"None of the {formats.count(rest)} intervals (90%) excludes {value}."
     parts = [
-        f"{_intervals_of(side, names)} {'lie' if len(side) > 1 else 'lies'} {word} {value}"
+        f"{_intervals_of(finding, side)} {'lie' if side.size > 1 else 'lies'} {word} {value}"
         for side, word in ((above, "above"), (below, "below"))
-        if side
+        if side.size
     ]
     parts += [f"{formats.count(rest)} {'contain' if rest > 1 else 'contains'} it"] if rest else []
     return f"90% intervals: {', '.join(parts)}. They are not adjusted for multiple comparisons."
 
 
-def say_truth(estimates: Sequence[Estimate]) -> str:
-    """Return a sentence on the number of intervals that contain the true value; empty if fewer than `FEWEST_KNOWN` are known.
+def say_truth(finding: Finding, truths: np.ndarray) -> str:
+    """Return a sentence on the number of intervals that contain the true value, (coordinate,); empty if fewer than `FEWEST_KNOWN` are known.
 
     The number is not compared with 90%, because the intervals of one posterior are not independent.
     """
-    known = [each for each in estimates if math.isfinite(each.truth) and math.isfinite(each.low)]
-    if len(known) < FEWEST_KNOWN:
+    low, high = (finding.coordinates.numbers[name] for name in ("q5", "q95"))
+    known = np.isfinite(truths) & np.isfinite(low)
+    if known.sum() < FEWEST_KNOWN:
         return ""
-    inside = sum(each.contains_truth for each in known)
-    return f"{formats.count(inside)} of {formats.count(len(known))} intervals (90%) contain the value that generated the data."
+    inside, of = int(((low <= truths) & (truths <= high) & known).sum()), int(known.sum())
+    return f"{formats.count(inside)} of {formats.count(of)} intervals (90%) contain the value that generated the data."
 
 
-def say_unsettled(estimates: Sequence[Estimate], verdict: Verdict) -> str:
+def say_unsettled(finding: Finding, verdict: Verdict) -> str:
     """Return a sentence on the number of coordinates with R-hat above the limit of the gate; empty without any."""
-    count = sum(is_unsettled(each, verdict) for each in estimates)
+    count = int((finding.coordinates.numbers["r_hat"] > r_hat_limit(verdict)).sum())
     if not count:
         return ""
-    limit, of = formats.real(r_hat_limit(verdict), 3), formats.count(len(estimates))
+    limit, of = formats.real(r_hat_limit(verdict), 3), formats.count(len(finding.coordinates))
     return f"For {formats.count(count)} of these {of}, R-hat is above {limit}: chains disagree by more than the errors suggest."
 
 
@@ -219,19 +214,20 @@ def r_hat_limit(verdict: Verdict) -> float:
     return gate.limit if gate else DEFAULT_R_HAT
 
 
-def _intervals_of(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
-    """Return the intervals of coordinates in words, by name or, if there are many, by number."""
-    if len(side) > MOST_NAMED:
-        return _named(side, names)
-    return f"{'those' if len(side) > 1 else 'that'} of {_named(side, names)}"
+def _intervals_of(finding: Finding, side: np.ndarray) -> str:
+    """Return the intervals of some coordinates in words, by name or, if there are many, by number."""
+    if side.size > MOST_NAMED:
+        return _named(finding, side)
+    return f"{'those' if side.size > 1 else 'that'} of {_named(finding, side)}"
 
 
-def _named(side: Sequence[Estimate], names: Mapping[str, str]) -> str:
-    """Return the names of coordinates, or their number if there are more than `MOST_NAMED`.
+def _named(finding: Finding, side: np.ndarray) -> str:
+    """Return the names of the coordinates at some positions, or their number if there are more than `MOST_NAMED`.
 
     Those farthest from the reference, in standard deviations, come first.
     """
-    if len(side) > MOST_NAMED:
-        return formats.count(len(side))
-    ordered = sorted(side, key=lambda each: -abs(each.item.mean - (each.reference or 0.0)) / (each.item.sd or 1.0))
-    return formats.listed([names.get(each.item.label, each.item.label) for each in ordered])
+    if side.size > MOST_NAMED:
+        return formats.count(side.size)
+    items = [(finding.coordinates[n], float(finding.references[n])) for n in side.tolist()]
+    ordered = sorted(items, key=lambda pair: -abs(pair[0].mean - pair[1]) / (pair[0].sd or 1.0))
+    return formats.listed([finding.name(item) for item, _ in ordered])

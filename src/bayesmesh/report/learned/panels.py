@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import INK, MUTED, Panel, draw, series, tip
+from bayesmesh.report.learned.choice import Finding
 from bayesmesh.report.learned.estimates import Estimate
 from bayesmesh.store.posterior.coordinates import choose_coordinates
 
@@ -136,21 +137,22 @@ def draw_forest(name: str, estimates: Sequence[Estimate], label: str, names: Seq
     return draw(name, plot, size=(440, 46 + round(17 * (len(estimates) + bool(gap)))), label=label)
 
 
-def draw_all(name: str, estimates: Sequence[Estimate], label: str) -> Panel:
+def draw_all(name: str, finding: Finding, truths: np.ndarray, label: str) -> Panel:
     """Draw the intervals of many coordinates side by side, by ascending mean: at most 400 of them, evenly spaced.
 
     Args:
         name: name of the panel, unique in the page.
-        estimates: estimates; those without a finite interval are left out.
+        finding: the coordinates; those that do not share the axis, or have no finite interval, are left out.
+        truths: (coordinate,), true values; NaN if unknown.
         label: description for readers who cannot see the drawing.
     """
-    kept = [each for each in estimates if math.isfinite(each.low) and math.isfinite(each.high)]
-    ordered = sorted(kept, key=lambda each: each.item.mean)
+    low, mean, high = (finding.coordinates.numbers[each] for each in ("q5", "mean", "q95"))
+    kept = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & finding.shares_axis)
     # More lines than pixels would only make the file large.
-    chosen = [ordered[n] for n in choose_coordinates(len(ordered), 400)]
+    chosen = kept[np.argsort(mean[kept], kind="stable")][choose_coordinates(len(kept), 400)]
     at = np.linspace(0, 100, len(chosen))
-    low, mean, high, truth = np.array([(e.low, e.item.mean, e.high, e.truth) for e in chosen]).reshape(-1, 4).T
-    references = {each.reference for each in kept if each.reference is not None}
+    low, mean, high, truth = (values[chosen] for values in (low, mean, high, truths))
+    references = np.unique(finding.references[kept][~np.isnan(finding.references[kept])])
 
     def plot(axes: Axes) -> None:
         axes.vlines(at, low, high, color=series(0), linewidth=0.9, alpha=0.45)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
 from markupsafe import Markup
 
 from bayesmesh.analyses.figures import formats
 from bayesmesh.analyses.figures.canvas import Panel
 from bayesmesh.diagnostics.verdict import Verdict
-from bayesmesh.report.diagnostics_tables import Coordinate
+from bayesmesh.report.diagnostics_tables import Coordinate, Coordinates
 from bayesmesh.report.draws import DrawReader
 from bayesmesh.report.learned.choice import Finding, choose_findings
 from bayesmesh.report.learned.curves import draw_curves
@@ -126,7 +127,7 @@ class Learned:
 
 
 def build_learned(
-    coordinates: Sequence[Coordinate],
+    coordinates: Coordinates,
     verdict: Verdict,
     reader: DrawReader,
     image_shape: tuple[int, ...] | None = None,
@@ -147,13 +148,11 @@ def build_learned(
     about = reader.description
     findings, others = choose_findings(coordinates, reader.attributes, about.scales)
     images = [None if image_shape is None else draw_weights(reader, each.coordinates, image_shape) for each in findings]
-    listed = [
-        each.coordinates[n] for each, own in zip(findings, images, strict=True) if own is None for n in _listed(each)
-    ]
-    errors = errors_of_ends(reader, listed)
+    listed = [_listed(each) if own is None else {} for each, own in zip(findings, images, strict=True)]
+    errors = errors_of_ends(reader, [item for items in listed for item in items.values()])
     shown = [
-        _show(n, each, verdict, reader, errors) if own is None else _show_images(each, own)
-        for n, (each, own) in enumerate(zip(findings, images, strict=True))
+        _show(n, each, items, verdict, reader, errors) if own is None else _show_images(each, own)
+        for n, (each, items, own) in enumerate(zip(findings, listed, images, strict=True))
     ]
     kept = [each for each in shown if each is not None]
     if not kept:
@@ -173,10 +172,12 @@ def build_learned(
     )
 
 
-def _listed(finding: Finding) -> Sequence[int]:
-    """Return the positions of the coordinates that the table of a finding lists: of many, those with extreme means."""
+def _listed(finding: Finding) -> dict[int, Coordinate]:
+    """Return position -> coordinate, for those that the table of a finding lists: of many, those with extreme means."""
     items = finding.coordinates
-    return extremes(items, MOST_ROWS - 4) if len(items) > MOST_ROWS else range(len(items))
+    are_many = len(items) > MOST_ROWS
+    places = extremes(items.numbers["mean"], MOST_ROWS - 4).tolist() if are_many else range(len(items))
+    return {n: items[n] for n in places}
 
 
 def _show_images(finding: Finding, images: WeightImages) -> ShownFinding:
@@ -186,6 +187,7 @@ def _show_images(finding: Finding, images: WeightImages) -> ShownFinding:
 def _show(
     number: int,
     finding: Finding,
+    listed: Mapping[int, Coordinate],
     verdict: Verdict,
     reader: DrawReader,
     errors: Mapping[Coordinate, tuple[float, float]],
@@ -195,25 +197,27 @@ def _show(
     Args:
         number: position among the findings.
         finding: the finding.
+        listed: position -> coordinate that the table lists.
         verdict: verdict on the run.
         reader: reader of the posterior.
         errors: of the ends of the intervals that the table lists.
     """
-    truths = [reader.truth(item) * item.scale for item in finding.coordinates]
-    estimates = [
-        Estimate(item, reference, truth, *errors.get(item, ()))
-        for item, reference, truth in zip(finding.coordinates, finding.references, truths, strict=True)
-    ]
-    if not any(math.isfinite(each.low) for each in estimates):
+    if not np.isfinite(finding.coordinates.numbers["q5"]).any():
         return None
-    rows = [estimates[n] for n in _listed(finding)]
-    level_rows = _level_rows(finding.coordinates, reader)
-    densities, panels = _figures(number, finding, rows, estimates, reader, level_rows)
+    truths, references = reader.truths(finding.coordinates), finding.references
+    rows = [
+        Estimate(
+            item, None if math.isnan(references[n]) else float(references[n]), float(truths[n]), *errors.get(item, ())
+        )
+        for n, item in listed.items()
+    ]
+    level_rows = _level_rows(listed.values(), reader)
+    densities, panels = _figures(number, finding, rows, truths, reader, level_rows)
     return ShownFinding(
         finding.heading,
         rows,
         [n for n, each in enumerate(rows) if is_unsettled(each, verdict)],
-        _sentences(finding, estimates, verdict),
+        _sentences(finding, truths, verdict),
         densities,
         panels,
         _note(finding, rows, verdict),
@@ -221,15 +225,13 @@ def _show(
     )
 
 
-def _level_rows(items: Sequence[Coordinate], reader: DrawReader) -> dict[str, int]:
+def _level_rows(items: Collection[Coordinate], reader: DrawReader) -> dict[str, int]:
     """Return label -> training rows of its level; empty unless each array's first axis has the levels of a column."""
     found: dict[str, int] = {}
     of_columns = reader.attributes.get(LEVEL_ROWS, {})
     assert isinstance(of_columns, dict)
-    arrays = {(item.is_summary, item.variable) for item in items}
-    axes = {array: reader.axes("summaries" if array[0] else "posterior", array[1]) for array in arrays}
     for item in items:
-        own = axes[item.is_summary, item.variable]
+        own = reader.axes("summaries" if item.is_summary else "posterior", item.variable)
         counts = of_columns.get(own[0], {}) if own else {}
         parts = item.names.split(",")
         # Names of levels may contain commas: the longest that the name begins with is its own.
@@ -243,11 +245,11 @@ def _may_speak(verdict: Verdict) -> bool:
     return verdict.verdict != "fail" or verdict.datasets is not None
 
 
-def _sentences(finding: Finding, estimates: Sequence[Estimate], verdict: Verdict) -> list[str]:
+def _sentences(finding: Finding, truths: np.ndarray, verdict: Verdict) -> list[str]:
     """Return the sentences on a finding; none for a failed run, whose intervals are not those of the posterior."""
     if not _may_speak(verdict):
         return []
-    said = (say_sides(estimates, finding.names), say_truth(estimates), say_unsettled(estimates, verdict))
+    said = (say_sides(finding), say_truth(finding, truths), say_unsettled(finding, verdict))
     return [sentence for sentence in said if sentence]
 
 
@@ -255,7 +257,7 @@ def _figures(
     number: int,
     finding: Finding,
     rows: Sequence[Estimate],
-    estimates: Sequence[Estimate],
+    truths: np.ndarray,
     reader: DrawReader,
     level_rows: Mapping[str, int],
 ) -> tuple[list[Panel], list[Panel]]:
@@ -269,7 +271,7 @@ def _figures(
     every, rows = rows, [each for each in rows if each not in apart]
     if not is_many and (len(rows) <= FEW or not _share_scale(rows)):
         return _densities(name, finding, every[:MOST_DENSITIES], reader), []
-    names = [finding.names[each.item.label] for each in rows]
+    names = [finding.name(each.item) for each in rows]
     if level_rows:
         names = [
             f"{name} ({formats.count(level_rows[each.item.label])})" for name, each in zip(names, rows, strict=True)
@@ -277,8 +279,8 @@ def _figures(
     gap = len(half) if is_many else 0
     panels = [draw_forest(name, rows, f"90% intervals: {heading}", names, gap)]
     if is_many:
-        others = [each for each in estimates if not is_compared or each.reference is not None]
-        panels.append(draw_all(f"{name}-all", others, f"All {len(others)} 90% intervals by mean: {heading}"))
+        label = f"All {finding.shares_axis.sum()} 90% intervals by mean: {heading}"
+        panels.append(draw_all(f"{name}-all", finding, truths, label))
     return _densities(name, finding, apart[:MOST_DENSITIES], reader), panels
 
 
@@ -286,9 +288,7 @@ def _densities(name: str, finding: Finding, rows: Sequence[Estimate], reader: Dr
     panels: dict[int, Panel] = {}
     for places, draws in read_draws(reader, [each.item for each in rows]):
         for column, place in enumerate(places):
-            panel = draw_density(
-                f"{name}-{place}", rows[place], draws[:, :, column], finding.names[rows[place].item.label]
-            )
+            panel = draw_density(f"{name}-{place}", rows[place], draws[:, :, column], finding.name(rows[place].item))
             if panel is not None:
                 panels[place] = panel
     return [panels[place] for place in sorted(panels)]
