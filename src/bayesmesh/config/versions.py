@@ -28,7 +28,7 @@ ASSEMBLE = 4
 DIAGNOSE = 3
 """Raise if a statistic, a gate or a sentence of the verdict would change."""
 
-ANALYSE = 2
+ANALYSE = 3
 """Raise if analyses would be given other draws, rows or predictions."""
 
 REPORT = 4

@@ -108,8 +108,8 @@ def _chains_apart(verdict: Verdict, reader: DrawReader, summaries: Coordinates) 
         return []
     log_density = reader.statistic("lp")
     by_density = [] if log_density is None else chains_apart(log_density)
-    item = None if by_density else next((item for item in summaries if item.label == gate.where), None)
-    draws = None if item is None else reader.coordinate(item)
+    labels = [] if by_density else summaries.labels()
+    draws = reader.coordinate(summaries[labels.index(gate.where)]) if gate.where in labels else None
     modes = None if draws is None else find_modes(draws, gate.where)
     return by_density if modes is None else modes.chains
 

@@ -77,7 +77,7 @@ class Coordinates(Sequence[Coordinate]):
 
     Attributes:
         variables: names of latents and summaries.
-        of: (coordinate,), position of its variable among them.
+        variable_of: (coordinate,), position of its variable among them.
         indices, names: (coordinate,), texts such as ``3,7`` and ``elm,intercept``.
         numbers: statistic -> (coordinate,), float64; means, deviations, quantiles and errors times the scale.
         is_summary: (coordinate,), bool.
@@ -86,7 +86,7 @@ class Coordinates(Sequence[Coordinate]):
     """
 
     variables: Sequence[str]
-    of: np.ndarray
+    variable_of: np.ndarray
     indices: np.ndarray
     names: np.ndarray
     numbers: Mapping[str, np.ndarray]
@@ -96,7 +96,7 @@ class Coordinates(Sequence[Coordinate]):
 
     def __len__(self) -> int:
         """Return the number of coordinates."""
-        return len(self.of)
+        return len(self.variable_of)
 
     @overload
     def __getitem__(self, at: int) -> Coordinate: ...
@@ -108,7 +108,7 @@ class Coordinates(Sequence[Coordinate]):
         """Return a coordinate, or some of them."""
         if isinstance(at, slice):
             return self.take(np.arange(len(self))[at])
-        variable = self.variables[self.of[at]]
+        variable = self.variables[self.variable_of[at]]
         return Coordinate(
             variable,
             tuple(int(part) for part in re.findall(r"\d+", self.indices[at])),
@@ -121,21 +121,21 @@ class Coordinates(Sequence[Coordinate]):
 
     def take(self, positions: np.ndarray) -> Coordinates:
         """Return the coordinates at some positions, in their order."""
-        of, indices, names, is_summary, scale = (
-            each[positions] for each in (self.of, self.indices, self.names, self.is_summary, self.scale)
+        variable_of, indices, names, is_summary, scale = (
+            each[positions] for each in (self.variable_of, self.indices, self.names, self.is_summary, self.scale)
         )
         numbers = {name: values[positions] for name, values in self.numbers.items()}
-        return Coordinates(self.variables, of, indices, names, numbers, is_summary, scale, self.shown)
+        return Coordinates(self.variables, variable_of, indices, names, numbers, is_summary, scale, self.shown)
 
     def in_units(self, scales: Mapping[str, float]) -> Coordinates:
         """Return the coordinates in other units: those of some variables are multiplied by a factor each."""
-        factor = np.array([scales.get(name, 1.0) for name in self.variables])[self.of]
-        moved = {name: self.numbers[name] * factor for name in ("mean", "q5", "q95")}
+        factor = np.array([scales.get(name, 1.0) for name in self.variables])[self.variable_of]
+        low, high = self.numbers["q5"] * factor, self.numbers["q95"] * factor
         numbers = {
             **self.numbers,
-            "mean": moved["mean"],
-            "q5": np.where(factor < 0, moved["q95"], moved["q5"]),
-            "q95": np.where(factor < 0, moved["q5"], moved["q95"]),
+            "mean": self.numbers["mean"] * factor,
+            "q5": np.minimum(low, high),
+            "q95": np.maximum(low, high),
             "sd": self.numbers["sd"] * np.abs(factor),
             "mcse_mean": self.numbers["mcse_mean"] * np.abs(factor),
         }
@@ -143,10 +143,16 @@ class Coordinates(Sequence[Coordinate]):
 
     def arrays(self) -> dict[tuple[bool, str], np.ndarray]:
         """Return the positions of the coordinates of each summary (True) and latent, in the order in which they begin."""
-        keys = 2 * self.of + self.is_summary
+        keys = 2 * self.variable_of + self.is_summary
         found, first = np.unique(keys, return_index=True)
         ordered = found[np.argsort(first)].tolist()
         return {(bool(key % 2), self.variables[key // 2]): np.flatnonzero(keys == key) for key in ordered}
+
+    def labels(self) -> list[str]:
+        """Return the label of each coordinate, see `Coordinate`."""
+        shown = [self.shown.get(name, name) for name in self.variables]
+        texts = zip(self.variable_of.tolist(), self.names, self.indices, strict=True)
+        return [f"{shown[n]}[{name or index}]" if name or index else shown[n] for n, name, index in texts]
 
     @property
     def is_named(self) -> np.ndarray:

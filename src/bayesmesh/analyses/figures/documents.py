@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-
 from bayesmesh.errors import StoreError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+
+_BLOCK_BYTES = 2**26
+"""Bytes that are parsed at a time; no row may have more."""
 
 _REMEDY = "delete the file and run the stage that writes it again"
 
@@ -103,12 +103,19 @@ def read_columns(path: Path, *, texts: Sequence[str] = (), numbers: Sequence[str
     Raises:
         StoreError: no such file, not UTF-8, a column is missing, rows and header differ in length, or a cell is not a number.
     """
+    import pyarrow as pa  # as much time as a page without tables has for all imports
+    import pyarrow.csv
+
     types = dict.fromkeys(texts, pa.string()) | dict.fromkeys(numbers, pa.float64())
-    options = pyarrow.csv.ConvertOptions(column_types=types, include_columns=[*types], null_values=["", "NaN"])
     # Several threads would leave the number of the row out of messages.
-    reading, parsing = pyarrow.csv.ReadOptions(use_threads=False), pyarrow.csv.ParseOptions(newlines_in_values=True)
+    reading = pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+    parsing = pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+    converting = pa.csv.ConvertOptions(column_types=types, include_columns=[*types], null_values=["", "NaN"])
     try:
-        table = pyarrow.csv.read_csv(path, reading, parsing, options)
+        content = path.read_bytes()
+        if content.count(b'"') % 2:
+            raise pa.ArrowInvalid("a quotation mark is not closed")
+        table = pa.csv.read_csv(pa.BufferReader(content), reading, parsing, converting)
     except FileNotFoundError as error:
         raise StoreError(f"{path}: no such file", "run the stage that writes it") from error
     except (OSError, KeyError, pa.ArrowInvalid) as error:

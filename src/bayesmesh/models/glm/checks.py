@@ -277,6 +277,13 @@ def warn_of_unused(found: Collection[Unused], key: str) -> None:
             _log.warning("warning: %s: %s %s, whose coefficients follow their priors alone", key, what, names)
 
 
+def warn_of_constant_slopes(names: Sequence[str], key: str) -> None:
+    """Warn of slopes that the data do not tell from the intercepts beside them, as in a fold; `key` of the formula."""
+    if names:
+        message = "warning: %s: slopes of %s are those of a column with the same value in all rows, which the data do not tell from the intercepts of the levels"
+        _log.warning(message, key, named(names))
+
+
 def named(labels: Sequence[str]) -> str:
     """Return some names in a sentence, and whether there are more."""
     return ", ".join(labels[:_MOST_NAMED]) + (" and others" if len(labels) > _MOST_NAMED else "")

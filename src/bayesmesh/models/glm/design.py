@@ -107,6 +107,11 @@ class Columns(NamedTuple):
         """Whether all factors are categories."""
         return all(levels is not None for levels in self.codings[0])
 
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether no factor is a category."""
+        return all(levels is None for levels in self.codings[0])
+
     def evaluate(
         self, rows: Mapping[str, np.ndarray], num_rows: int, *, without: Literal["", "levels", "numbers"] = ""
     ) -> np.ndarray:

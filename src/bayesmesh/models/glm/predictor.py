@@ -87,7 +87,7 @@ class Terms(NamedTuple):
             read_blocks: returns an iterator over all training rows.
 
         Raises:
-            ConfigError: a column is constant, or slopes are of one.
+            ConfigError: a column is constant.
         """
         constants: dict[str, float | int] = {}
         labels, all_mean, all_sd = self.labels, found.mean[first:], found.sd[first:]
@@ -104,18 +104,18 @@ class Terms(NamedTuple):
         constants |= {f"{self.prefix}is_unused_{i}": 1 for i in unused}
         checks.warn_of_unused(unused.values(), self.key)
         slopes = [
-            (term, columns.is_single, label)
+            (f"'{label}' by '{term.group}'", () in term.terms and columns.is_of_numbers)
             for term, part in zip(self.formula.groups, self.effects, strict=True)
             for columns in part
             for label in columns.labels
         ]
-        for i, (term, is_number, label) in enumerate(slopes):
+        same = []
+        for i, (name, beside_intercept) in enumerate(slopes):
             mean, sd = all_mean[len(labels) + i], all_sd[len(labels) + i]
-            if is_number and () in term.terms and not sd > 1e-12 * abs(mean):
-                raise checks.without_spread(
-                    f"'{label}' among the effects of '{term.group}'", mean, "leave it out", self.key
-                )
+            if beside_intercept and not sd > 1e-12 * abs(mean):
+                same.append(name)
             constants[f"{self.prefix}size_of_effect_{i}"] = float(np.hypot(mean, sd)) or 1.0
+        checks.warn_of_constant_slopes(same, self.key)
         return constants
 
     def constants_of_groups(self, source: Source, most: Mapping[str, int]) -> dict[str, float | int]:

@@ -44,8 +44,11 @@ def read_coordinates(layout: ExperimentLayout) -> Coordinates:
 
 
 def by_label(coordinates: Coordinates) -> dict[str, Coordinate]:
-    """Return label -> coordinate."""
-    return {each.label: each for each in coordinates}
+    """Return label -> coordinate: the first, which is the summary where a latent has the same name."""
+    found: dict[str, Coordinate] = {}
+    for each in coordinates:
+        found.setdefault(each.label, each)
+    return found
 
 
 def quantity_texts(quantity: Coordinate | None, scales: Mapping[str, float]) -> tuple[str, str]:
@@ -86,7 +89,7 @@ def read_shared(layouts: Sequence[ExperimentLayout]) -> Shared | None:
     labels: dict[str, int] = {}
     for reader, coordinates in zip(readers, tables, strict=True):
         findings, _ = choose_findings(coordinates, reader.attributes)
-        for label in (item.label for each in findings for item in each.coordinates):
+        for label in dict.fromkeys(label for each in findings for label in each.coordinates.labels()):
             labels[label] = labels.get(label, 0) + 1
     common = [label for label, count in labels.items() if count > 1]
     rows = {

@@ -57,7 +57,7 @@ class Finding:
 
     @functools.cached_property
     def _are_entries(self) -> bool:
-        return len(set(self.coordinates.of.tolist())) == 1 and bool((self.coordinates.names != "").all())
+        return len(set(self.coordinates.variable_of.tolist())) == 1 and bool((self.coordinates.names != "").all())
 
     @functools.cached_property
     def _share_end(self) -> bool:
@@ -99,14 +99,14 @@ def choose_findings(
             continue
         taken.add(key)
         for heading, positions in _by_entry(str(each["heading"]), coordinates, arrays[key]):
-            found.append(_part(heading, coordinates, positions, reference, each["apart"]))
+            found.append(_ordered(heading, coordinates, positions, reference, each["apart"]))
     if not found:
         plain = [key for key in arrays if key[0] and key[1] not in BESIDE]
         plain = plain or [key for key in arrays if key[1] not in BESIDE]
         taken = set(plain)
         few = [key for key in plain if len(arrays[key]) <= SEVERAL]
-        found = [_part("", coordinates, arrays[key]) for key in few]
-        found += [_part(key[1], coordinates, arrays[key]) for key in plain if key not in few]
+        found = [_ordered("", coordinates, arrays[key]) for key in few]
+        found += [_ordered(key[1], coordinates, arrays[key]) for key in plain if key not in few]
     others = [positions for key, positions in arrays.items() if key not in taken]
     findings = [Finding(each.heading, coordinates.take(each.positions), each.references) for each in _joined(found)]
     return findings, coordinates.take(np.concatenate([*others, np.empty(0, np.int64)]))
@@ -116,13 +116,13 @@ def _by_entry(heading: str, coordinates: Coordinates, positions: np.ndarray) -> 
     """Return one heading with all positions, or those of each entry of the last axis, if the heading names it."""
     if ENTRY not in heading:
         return [(heading, positions)]
-    parts: dict[str, list[int]] = {}
+    entries: dict[str, list[int]] = {}
     for n, name in zip(positions.tolist(), coordinates.names[positions], strict=True):
-        parts.setdefault((name or coordinates[n].label).rpartition(",")[2], []).append(n)
-    return [(heading.replace(ENTRY, entry), np.array(part)) for entry, part in parts.items()]
+        entries.setdefault((name or coordinates[n].label).rpartition(",")[2], []).append(n)
+    return [(heading.replace(ENTRY, entry), np.array(own)) for entry, own in entries.items()]
 
 
-def _part(
+def _ordered(
     heading: str,
     coordinates: Coordinates,
     positions: np.ndarray,

@@ -211,7 +211,7 @@ def _show(
         )
         for n, item in listed.items()
     ]
-    level_rows = _level_rows(listed.values(), reader)
+    level_rows = _level_rows(finding, listed.values(), reader)
     densities, panels = _figures(number, finding, rows, truths, reader, level_rows)
     return ShownFinding(
         finding.heading,
@@ -225,20 +225,22 @@ def _show(
     )
 
 
-def _level_rows(items: Collection[Coordinate], reader: DrawReader) -> dict[str, int]:
-    """Return label -> training rows of its level; empty unless each array's first axis has the levels of a column."""
-    found: dict[str, int] = {}
+def _level_rows(finding: Finding, listed: Collection[Coordinate], reader: DrawReader) -> dict[str, int]:
+    """Return label -> training rows of its level, of those listed; empty unless the first axis of every array has the levels of a column."""
     of_columns = reader.attributes.get(LEVEL_ROWS, {})
     assert isinstance(of_columns, dict)
-    for item in items:
-        own = reader.axes("summaries" if item.is_summary else "posterior", item.variable)
-        counts = of_columns.get(own[0], {}) if own else {}
-        parts = item.names.split(",")
+    counts: dict[tuple[bool, str], Mapping[str, int]] = {}
+    for is_summary, variable in finding.coordinates.arrays():
+        own = reader.axes("summaries" if is_summary else "posterior", variable)
+        counts[is_summary, variable] = of_columns.get(own[0], {}) if own else {}
+    found: dict[str, int] = {}
+    for item in listed if all(counts.values()) else ():
+        rows, parts = counts[item.is_summary, item.variable], item.names.split(",")
         # Names of levels may contain commas: the longest that the name begins with is its own.
         starts = (",".join(parts[:n]) for n in range(len(parts), 0, -1))
-        if (level := next((start for start in starts if start in counts), None)) is not None:
-            found[item.label] = counts[level]
-    return found if len(found) == len(items) else {}
+        if (level := next((start for start in starts if start in rows), None)) is not None:
+            found[item.label] = rows[level]
+    return found if len(found) == len(listed) else {}
 
 
 def _may_speak(verdict: Verdict) -> bool:
@@ -265,7 +267,7 @@ def _figures(
     name, heading = f"learned-{number}", finding.heading or "quantities"
     is_many = len(finding.coordinates) > len(rows)
     # An intercept has no reference and lies far from the coefficients: draw its density, off their axis.
-    is_compared = any(each.reference is not None for each in rows)
+    is_compared = not np.isnan(finding.references).all()
     apart = [each for each in rows if is_compared and each.reference is None]
     half = [each for each in rows[: (MOST_ROWS - 4) // 2] if each not in apart]
     every, rows = rows, [each for each in rows if each not in apart]

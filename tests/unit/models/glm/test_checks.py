@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bayesmesh.config.registry import options_class
-from bayesmesh.data.base import Variable
+from bayesmesh.data.base import FieldSpec, Variable
 from bayesmesh.data.views import prepare_rows
 from bayesmesh.models.glm.model import Glm
 from bayesmesh.sampling.checks.model import check_described
@@ -144,3 +144,23 @@ def test_as_many_effects_as_rows_explain_everything_and_are_proper(caplog: pytes
     assert len(spec.variables["site"].levels) >= 4
     prepare_rows(functools.partial(Glm.prepare, own), spec, rows)
     assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ("(1 + one || site)", "slopes of 'one' by 'site' are those of a column with the same value in all rows"),
+        ("(1 + pair | site)", "slopes of 'pair[1]' by 'site'"),
+        ("(0 + one | site)", ""),
+        ("(1 + age + species | site)", ""),
+    ],
+)
+def test_slopes_of_a_constant_column_are_named(caplog: pytest.LogCaptureFixture, terms: str, said: str) -> None:
+    """They are allowed, because a fold may lack the rows in which a column differs."""
+    spec, table = trees(NUM_ROWS)
+    table = {**table, "one": np.full(NUM_ROWS, 2.0), "pair": np.stack([table["age"], np.ones(NUM_ROWS)], axis=1)}
+    fields = {**spec.fields, "one": FieldSpec((), "float64"), "pair": FieldSpec((2,), "float64")}
+    own = options_class("model", "glm")(formula=f"growth ~ {terms}")
+    prepare_rows(functools.partial(Glm.prepare, own), dataclasses.replace(spec, fields=fields), table)
+    assert said in caplog.text
+    assert bool(caplog.messages) == bool(said)

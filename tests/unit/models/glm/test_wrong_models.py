@@ -126,7 +126,6 @@ WRONG = [
     # Remedies that must not lead into another error.
     _of("^(?!.*baseline).*no parameter 'disc'.*leave it out", "level ~ x", "ordinal", parameters={"disc": "~ x"}),
     _of("model.parameters.sigma.*'one' has the same value", parameters={"sigma": "~ one"}),
-    _of("model.formula.*'one' among the effects of 'site' has the same value", "y ~ (1 + one || site)"),
     _of("decimals, such as 0.84.*x as a term of its own", "y ~ (1 | x)"),
     _of("decimals, such as 0.84", "y ~ x", parameters={"sigma": "~ (1 | x)"}),
     _of("types.*count: category", "y ~ (1 | count)"),
