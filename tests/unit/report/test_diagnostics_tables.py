@@ -9,10 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from bayesmesh.analyses.figures.documents import read_columns
-from bayesmesh.errors import StoreError
 from bayesmesh.report.chain_panels import draw_ranks, rank_reach
 from bayesmesh.report.comparison.quantities import by_label
 from bayesmesh.report.diagnostics_tables import Coordinate, read_least_efficient, read_summary, worst_first
@@ -107,36 +104,9 @@ def test_other_units_turn_intervals_round() -> None:
     assert coordinate("b", 1.0).scaled(-10.0) == rows[1]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("variable,mean\na,1\nb,one\n", "Row #3.*'one'"),
-        ("variable,mean\na\n", "Row #2: Expected 2 columns, got 1"),
-        ("variable\na\n", "'mean'"),
-        ("", "Empty"),
-        ('variable,mean\n"a,1\nb,2\n', "quotation mark is not closed"),
-    ],
-)
-def test_a_damaged_table_is_named_with_its_row(text: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "summary.csv"
-    path.write_text(text)
-    with pytest.raises(StoreError, match=f"summary.csv: cannot be read as CSV: .*{said}"):
-        read_columns(path, texts=("variable",), numbers=("mean",))
-
-
 def test_labels_are_those_of_the_coordinates_and_summaries_come_before_latents() -> None:
     latent = dataclasses.replace(coordinate("b", 1.0), is_summary=False, mean=3.0)
     named = dataclasses.replace(coordinate("a", 1.0), names="elm,x", shown="slope")
     rows = in_columns([named, coordinate("b", 1.0), dataclasses.replace(coordinate("c", 1.0), index=()), latent])
     assert rows.labels() == [item.label for item in rows] == ["slope[elm,x]", "b[0]", "c", "b[0]"]
     assert by_label(rows)["b[0]"].is_summary
-
-
-def test_texts_stay_as_they_are_and_numbers_may_be_missing(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text('a\n\nNA\n"x\ny"\n007\nTrue\n')
-    assert read_columns(path, texts=("a",))["a"].tolist() == ["", "NA", "x\ny", "007", "True"]
-    path.write_text("a,b\nNaN,\n,NaN\n1e-05,-inf\n")
-    found = read_columns(path, texts=("a",), numbers=("b",))
-    assert found["a"].tolist() == ["NaN", "", "1e-05"]
-    np.testing.assert_array_equal(found["b"], [np.nan, np.nan, -np.inf])

@@ -101,9 +101,10 @@ def read_columns(path: Path, *, texts: Sequence[str] = (), numbers: Sequence[str
     """Return columns of a CSV file by name: texts as objects, numbers as float64; an empty cell of a number is NaN.
 
     Raises:
-        StoreError: no such file, not UTF-8, a column is missing, rows and header differ in length, or a cell is not a number.
+        StoreError: no such file, not UTF-8, a column is missing, rows and header differ in length, a quotation mark is not closed,
+            or a cell is not a number.
     """
-    import pyarrow as pa  # as much time as a page without tables has for all imports
+    import pyarrow as pa  # a third of a second that modules which only write tables need not wait for
     import pyarrow.csv
 
     types = dict.fromkeys(texts, pa.string()) | dict.fromkeys(numbers, pa.float64())

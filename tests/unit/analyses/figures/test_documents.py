@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bayesmesh.analyses.figures.documents import read_csv, read_only_row
+from bayesmesh.analyses.figures.documents import read_columns, read_csv, read_only_row
 from bayesmesh.errors import StoreError
 
 
@@ -55,3 +56,30 @@ def test_another_number_of_rows_than_one_is_damage(tmp_path: Path, rows: str) ->
     path.write_text(f"a,b\n{rows}", encoding="utf-8")
     with pytest.raises(StoreError, match=f"sums.csv: {rows.count(',')} rows instead of one"):
         read_only_row(path, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("variable,mean\na,1\nb,one\n", "Row #3.*'one'"),
+        ("variable,mean\na\n", "Row #2: Expected 2 columns, got 1"),
+        ("variable\na\n", "'mean'"),
+        ("", "Empty"),
+        ('variable,mean\n"a,1\nb,2\n', "quotation mark is not closed"),
+    ],
+)
+def test_a_damaged_table_is_named_with_its_row(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "summary.csv"
+    path.write_text(text)
+    with pytest.raises(StoreError, match=f"summary.csv: cannot be read as CSV: .*{said}"):
+        read_columns(path, texts=("variable",), numbers=("mean",))
+
+
+def test_texts_stay_as_they_are_and_numbers_may_be_missing(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text('a\n\nNA\n"x\ny"\n007\nTrue\n')
+    assert read_columns(path, texts=("a",))["a"].tolist() == ["", "NA", "x\ny", "007", "True"]
+    path.write_text("a,b\nNaN,\n,NaN\n1e-05,-inf\n")
+    found = read_columns(path, texts=("a",), numbers=("b",))
+    assert found["a"].tolist() == ["NaN", "", "1e-05"]
+    np.testing.assert_array_equal(found["b"], [np.nan, np.nan, -np.inf])
